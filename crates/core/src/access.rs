@@ -233,7 +233,7 @@ pub struct Pressure {
 pub struct Scans {
     /// The process.
     pub pid: Pid,
-    /// Time between two steps, as [`Interval`](crate::pace::Interval) measures it.
+    /// Time between two steps, as [`Passes`](crate::pace::Passes) measures it.
     pub interval: Nanos,
     /// Its memory in MiB, including that in the top tier: steps pass over that too.
     pub mib: u64,
@@ -357,8 +357,8 @@ pub enum Evidence<'a> {
     Holding(Holding),
     /// How long tasks of a scope have waited for memory.
     Pressure(Pressure),
-    /// How the kernel scans the process of which most memory was scanned; `None` if that is not
-    /// known, or no longer known.
+    /// How the kernel scans the process that the pace follows
+    /// ([`followed`](crate::pace::followed)); `None` if that is not known, or no longer known.
     Scans(Option<Scans>),
     /// How much the programs work.
     Programs(Programs),

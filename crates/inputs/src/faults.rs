@@ -5,7 +5,7 @@
 //! times are few enough to meet. Whatever they say: no panic, no more memory than was allowed,
 //! every fault counted once, and no latency longer than there has been time.
 
-use thermocline_core::units::Pid;
+use thermocline_core::units::{Nanos, Pid};
 use thermocline_linux::source::hintfault::decode::{RECORD_BYTES, Record, decode};
 use thermocline_linux::source::hintfault::stamps::{StampOptions, Stamps};
 
@@ -61,7 +61,7 @@ impl Told {
         assert_eq!(stats.stamped + stats.unstamped, self.faults);
         assert!(stats.processes <= PROCESSES_MAX as u64 && stats.chunks <= CHUNKS_MAX, "{stats:?}");
         // A chunk is 2 MiB.
-        assert!(self.stamps.scans().is_none_or(|scans| scans.mib <= 2 * stats.chunks));
+        assert!(self.stamps.scans(Nanos(self.now)).is_none_or(|scans| scans.mib <= 2 * stats.chunks));
     }
 
     /// A record of one of four processes with two threads each, in the first 256 MiB, no later than

@@ -18,19 +18,21 @@
 //!   steps, or a page would be scanned for the second time hours after the first.
 
 mod interval;
+mod passes;
 mod renewal;
 mod samples;
 
 #[cfg(test)]
 mod tests;
 
-pub use interval::Interval;
+pub use passes::{Passes, followed};
 pub use samples::{INTERRUPT_NS, SamplePeriod};
 
 use crate::access::Scans;
 use crate::config::{Config, Kernel};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, PAGES_PER_MIB, Pid};
+use interval::Interval;
 use renewal::Renewal;
 
 /// Time in which all used memory of lower tiers should be marked once.
@@ -191,7 +193,9 @@ impl Pace {
     fn decide(&mut self, now: Nanos, used_mb: f64, machine_mb: f64, pacing: Pacing) {
         let finest_mb = self.config.step_mb(used_mb, machine_mb).unwrap_or(self.most_mb);
         let interval = self.scans.map_or(INTERVAL, |scans| scans.interval);
-        let of_pass_mb = (used_mb * interval.0 as f64 / PASS.0 as f64).ceil() as u32;
+        // No process has more on lower tiers than it has.
+        let of_one_mb = self.scans.map_or(used_mb, |scans| used_mb.min(scans.mib as f64));
+        let of_pass_mb = (of_one_mb * interval.0 as f64 / PASS.0 as f64).ceil() as u32;
         if let Some(renewal) = self.renewal.as_mut().filter(|_| pacing == Pacing::Renewals) {
             if self.wish.renewing {
                 let was_wide = renewal.is_wide();

@@ -225,3 +225,11 @@ fn the_step_follows_what_hint_faults_may_cost_once_for_each_measurement() {
     let steps = course.map(|(at, measured, factor)| step(at, measured, factor));
     assert_eq!(steps, [100, 50, 50, 100, 6, 1, 1]);
 }
+
+#[test]
+fn the_step_is_what_a_pass_over_the_followed_process_needs_however_much_others_hold() {
+    let mut machine = Machine::new();
+    let of = |mib| Some(Scans { mib, ..every(1000).unwrap() });
+    assert_eq!(machine.look(2, 4000, of(4000))[0], 256, "the most");
+    assert_eq!(machine.look(4, 4000, of(500))[0], 50);
+}

@@ -59,16 +59,16 @@ impl LiveMachine {
         paced
     }
 
-    /// Time between two scan steps of the process of which most memory was scanned, where known.
+    /// Time between two scan steps of the process that the pace follows, where known.
     pub fn scan_interval(&self) -> Option<Nanos> {
         self.scanning.seen.map(|scans| scans.interval)
     }
 
-    /// How the kernel scans the process of which most memory was scanned, where known; with all its
-    /// memory, because its steps pass over the top tier too.
+    /// How the kernel scans the process that the pace follows, where known; with all its memory,
+    /// because its steps pass over the top tier too.
     pub(super) fn look_at_scans(&mut self, at: Nanos) -> Option<Scans> {
         self.scanning.looked = Some(at);
-        let scans = self.sources.hintfault().and_then(|opened| opened.source.scans());
+        let scans = self.sources.hintfault().and_then(|opened| opened.source.scans(at));
         self.scanning.seen = scans.map(|scans| {
             let stat = process::stat(&self.root, scans.pid).ok().flatten();
             Scans { mib: stat.map_or(scans.mib, |stat| stat.rss_pages / PAGES_PER_MIB), ..scans }

@@ -132,7 +132,7 @@ impl Scanner {
         let time = (system.now.0 >> MARK_SHIFT) as u32;
         let mm = &mut system.processes[process].scan;
         mm.next = system.now.plus(period);
-        mm.interval.step(system.now);
+        mm.pace.step(system.now);
         if mm.history.len() < HISTORY_MAX {
             mm.history.push((time, mm.faults));
         }
@@ -151,7 +151,6 @@ impl Scanner {
             let passed = (end - at) as i64;
             if range.marked > 0 {
                 pages -= passed;
-                system.processes[process].scan.cover(at..end);
             }
             virtual_pages -= passed;
             all.marked += range.marked;
@@ -160,8 +159,10 @@ impl Scanner {
             at = end;
         }
         let mm = &mut system.processes[process];
+        mm.scan.pace.mark(all.marked);
         if at >= len {
             mm.scan.passes += 1;
+            mm.scan.pace.end();
             mm.scan.offset = 0;
             mm.passes.push(system.now);
         } else {

@@ -10,6 +10,7 @@ pub mod kswapd;
 pub mod scan;
 
 use thermocline_core::access::{Mappings, Marked, Programs, Scans};
+use thermocline_core::pace::followed;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pfn, Pid, VirtPage};
 
@@ -298,18 +299,12 @@ impl System {
             .all(|p| p.threads.clone().all(|t| self.threads[t as usize].finished.is_some()))
     }
 
-    /// How the kernel scans the process of which most memory was scanned; `None` before its third
-    /// scan.
+    /// How the kernel scans the process that the pace follows; `None` before the third scan of any.
     pub fn scans(&self) -> Option<Scans> {
         let runs = |p: &Process| p.threads.clone().any(|t| self.threads[t as usize].finished.is_none());
         let running = self.processes.iter().enumerate().filter(|(_, process)| runs(process));
-        let (i, process) = running.max_by_key(|(i, process)| (process.scan.covered_blocks(), *i))?;
-        Some(Scans {
-            pid: Process::pid(i),
-            interval: process.scan.interval.median()?,
-            mib: process.rss / PAGES_PER_MIB,
-            passes: u32::try_from(process.scan.passes).unwrap_or(u32::MAX),
-        })
+        let with_size = running.map(|(i, p)| (Process::pid(i), &p.scan.pace, p.rss / PAGES_PER_MIB));
+        followed(self.now, with_size)
     }
 
     /// The frame of a page, for the engine: the top tier and the other tiers have separate frame

@@ -1,6 +1,6 @@
 //! The scanner's state of tasks and processes, and how its period follows from their size.
 
-use thermocline_core::pace::Interval;
+use thermocline_core::pace;
 use thermocline_core::published::scan_period::{Accesses, Faults, Group};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
@@ -64,33 +64,14 @@ pub struct MmScan {
     /// Where in it the latest look-up ended: pages that fault one after the other were mostly
     /// marked by the same scan.
     found: usize,
-    /// The time between two scans.
-    pub(crate) interval: Interval,
-    /// Blocks of [`BLOCK_PAGES`] of the process in which a scan has marked something.
-    covered: Vec<bool>,
-    covered_blocks: u64,
+    /// How scans pass over it, as the pace sees it.
+    pub(crate) pace: pace::Passes,
 }
 
 impl MmScan {
     /// A process whose first scan is at `next`.
     pub fn new(next: Nanos) -> MmScan {
         MmScan { next, ..MmScan::default() }
-    }
-
-    /// A scan has marked something in these pages of the process, from its first on.
-    pub(crate) fn cover(&mut self, pages: std::ops::Range<u64>) {
-        let blocks = (pages.start / BLOCK_PAGES) as usize..pages.end.div_ceil(BLOCK_PAGES) as usize;
-        if self.covered.len() < blocks.end {
-            self.covered.resize(blocks.end, false);
-        }
-        for covered in &mut self.covered[blocks] {
-            self.covered_blocks += u64::from(!std::mem::replace(covered, true));
-        }
-    }
-
-    /// Memory in which scans have marked something, in blocks of [`BLOCK_PAGES`].
-    pub(crate) fn covered_blocks(&self) -> u64 {
-        self.covered_blocks
     }
 
     /// Hint faults that the process had had when a scan at this time marked a page.
@@ -141,15 +122,6 @@ mod tests {
         assert_eq!(limits(8 * GIB), (100, 1875));
         assert_eq!(limits(64 * GIB), (100, 234));
         assert_eq!(limits(192 * GIB), (100, 100));
-    }
-
-    #[test]
-    fn what_was_scanned_twice_counts_once() {
-        let mut mm = MmScan::new(Nanos(0));
-        for pages in [0..512, 0..1024, 700..900, 2048..2050] {
-            mm.cover(pages);
-        }
-        assert_eq!(mm.covered_blocks(), 3);
     }
 
     #[test]

@@ -218,9 +218,9 @@ impl HintFaultSource {
         self.stamps.moved(page.pid, page.vpn);
     }
 
-    /// How the kernel scans the process of which it has scanned the most memory, if known.
-    pub fn scans(&self) -> Option<Scans> {
-        self.stamps.scans()
+    /// How the kernel scans the process that the pace follows at `now`, if known.
+    pub fn scans(&self, now: Nanos) -> Option<Scans> {
+        self.stamps.scans(now)
     }
 
     /// Whether the next access to a page will be a hint fault, according to the scans seen.

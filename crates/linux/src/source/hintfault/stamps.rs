@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use thermocline_core::access::{FaultLatency, Scans};
-use thermocline_core::pace::Interval;
+use thermocline_core::pace::{Passes, followed};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pid};
 
 use super::chunk::{CHUNK_PAGES, CHUNK_SHIFT, Chunk, ChunkScan};
@@ -98,11 +98,8 @@ struct Process {
     last_start: u64,
     /// When the last range was completely marked.
     last_end: Nanos,
-    /// The time between its scan steps.
-    interval: Interval,
-    /// Passes that have ended since the process was first seen. The first of them may have begun
-    /// before.
-    passes: u32,
+    /// How scans pass over it. The first pass may have begun before the process was first seen.
+    passes: Passes,
 }
 
 #[derive(Debug)]
@@ -237,9 +234,11 @@ impl Stamps {
         }
         let process = self.process(scan.pid);
         if scan.time.since(process.last_end) >= STEP_APART {
-            process.interval.step(scan.time);
+            process.passes.step(scan.time);
         }
-        process.passes += u32::from(scan.start < process.last_start);
+        if scan.start < process.last_start {
+            process.passes.end();
+        }
         process.last_start = scan.start;
         if process.open.len() < OPEN_SCANS_MAX {
             let faults = process.faults;
@@ -271,6 +270,7 @@ impl Stamps {
         }
         let process = self.process(scan.pid);
         process.last_end = scan.time;
+        process.passes.mark(scan.updated.into());
         if scan.updated > 0 {
             process.ns_per_page = scan.time.since(open.scan.time).0 / open.pages().max(1);
         }
@@ -330,13 +330,11 @@ impl Stamps {
         }
     }
 
-    /// How the kernel scans the process of which it has scanned the most memory, and how much that
-    /// is. `None` before the process's third step.
-    pub fn scans(&self) -> Option<Scans> {
-        let (pid, process) = self.processes.iter().max_by_key(|(pid, p)| (p.chunks.len(), **pid))?;
-        let mib = (process.chunks.len() * CHUNK_PAGES) as u64 / PAGES_PER_MIB;
-        let interval = process.interval.median()?;
-        Some(Scans { pid: Pid(*pid), interval, mib, passes: process.passes })
+    /// How the kernel scans the process that the pace follows at `now`, and how much of its memory
+    /// has been scanned. `None` before the third step of any process.
+    pub fn scans(&self, now: Nanos) -> Option<Scans> {
+        let mib = |process: &Process| (process.chunks.len() * CHUNK_PAGES) as u64 / PAGES_PER_MIB;
+        followed(now, self.processes.iter().map(|(pid, process)| (Pid(*pid), &process.passes, mib(process))))
     }
 
     /// The current counters.
@@ -389,7 +387,7 @@ impl Stamps {
             let oldest = self
                 .processes
                 .iter()
-                .min_by_key(|(pid, p)| (p.interval.last_step(), **pid))
+                .min_by_key(|(pid, p)| (p.passes.last_step(), **pid))
                 .map(|(pid, _)| Pid(*pid));
             if let Some(oldest) = oldest {
                 self.forget(oldest);

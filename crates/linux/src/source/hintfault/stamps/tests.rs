@@ -237,14 +237,14 @@ fn ticks_tell_a_scan_under_way_from_one_still_to_come() {
 }
 
 #[test]
-fn the_interval_of_steps_is_that_of_the_process_with_most_memory_scanned() {
+fn the_interval_of_steps_is_that_of_the_process_in_which_pages_wait_longest_for_scans() {
     let mut stamps = stamps(false);
     for step in 0..20 {
         let at = 1000 + step * 400;
         // Ranges that follow each other immediately are one step.
         scan(&mut stamps, step * 1024, step * 1024 + 512, at, at + 1);
         scan(&mut stamps, step * 1024 + 512, step * 1024 + 1024, at + 2, at + 3);
-        // Another process has more faults and is scanned more often, but less of its memory is.
+        // Another process has more faults, more is marked in it, and it is scanned more often.
         for _ in 0..3 {
             stamps.fault(&fault_of(Pid(77), 0, at + 10, false));
         }
@@ -253,11 +253,12 @@ fn the_interval_of_steps_is_that_of_the_process_with_most_memory_scanned() {
             stamps.scan_end(scan_of(Pid(77), 0, 8, at + again + 1, 8));
         }
     }
-    let steps = stamps.scans().unwrap();
+    let now = Nanos::from_s(9);
+    let steps = stamps.scans(now).unwrap();
     assert_eq!((steps.interval.ms(), steps.mib, steps.passes), (400, 80, 0));
 
     // The process was idle for an hour, which does not count as a slow scan. It started again with
     // its first page.
     scan(&mut stamps, 0, 512, 3_600_000, 3_600_001);
-    assert_eq!(stamps.scans().unwrap(), Scans { passes: 1, ..steps });
+    assert_eq!(stamps.scans(Nanos::from_s(3600)).unwrap(), Scans { passes: 1, ..steps });
 }
