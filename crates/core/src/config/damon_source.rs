@@ -34,6 +34,10 @@ section! {
         /// Time between two looks at a page of each region. A page that is accessed more often than
         /// that cannot be told from one that is accessed at each look.
         sample_ms: u64 = 5, "ms", 1..=10_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 100", restart;
+        /// Lengths that this time has in turns: sample_ms, and each of the others four times the
+        /// one before. With three or more of them a recording tells how many pages are how hot,
+        /// although pages of a region are not told apart. Addresses have to be virtual.
+        sample_lengths: u64 = 1, "lengths", 1..=7, "ours", restart;
         /// Time over which accesses of a region are counted; regions are then told, merged and
         /// split.
         aggregation_ms: u64 = 100, "ms", 10..=600_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 2000", restart;
@@ -68,6 +72,21 @@ impl DamonSource {
     pub fn samples(&self) -> u64 {
         (self.aggregation_ms / self.sample_ms.max(1)).max(1)
     }
+
+    /// The same keys with the intervals of a turn, if they take turns: an aggregation has eight
+    /// samples, or two if eight take longer than `aggregation_ms`.
+    ///
+    /// Linux merges neighbouring regions whose counts differ by a tenth of the samples or less, and
+    /// rounds their mean down, so that what is seldom accessed seems idle. With fewer than ten
+    /// samples it merges what is equal (6.12 mm/damon/core.c, damon_merge_regions_of).
+    pub fn in_turn(&self, turn: u64) -> DamonSource {
+        if self.sample_lengths <= 1 {
+            return self.clone();
+        }
+        let sample_ms = self.sample_ms << (2 * (turn % self.sample_lengths));
+        let aggregation_ms = self.aggregation_ms.min(8 * sample_ms).max(2 * sample_ms);
+        DamonSource { sample_ms, aggregation_ms, ..self.clone() }
+    }
 }
 
 impl SourceKeys for DamonSource {
@@ -93,6 +112,12 @@ impl SourceKeys for DamonSource {
         if self.aggregation_ms < self.sample_ms {
             wrong("aggregation_ms", "is shorter than sample_ms");
         }
+        if self.sample_lengths > 1 && self.addresses == DamonAddresses::Physical {
+            wrong("sample_lengths", "needs addresses = \"virtual\": the intervals of nodes do not change");
+        }
+        if self.sample_lengths > 1 && self.access_goal_bp.is_some() {
+            wrong("sample_lengths", "and access_goal_bp both change sample_ms: leave one of them out");
+        }
     }
 }
 
@@ -112,5 +137,21 @@ mod tests {
         assert_eq!(violations(|d| d.regions_max = 9), ["source.damon.regions_max"]);
         assert_eq!(violations(|d| d.sample_ms = 101), ["source.damon.aggregation_ms"]);
         assert_eq!(violations(|d| d.pages_per_s = 1), ["source.damon.pages_per_s"]);
+        assert_eq!(violations(|d| d.sample_lengths = 2), ["source.damon.sample_lengths"]);
+        let both = |d: &mut DamonSource| {
+            (d.sample_lengths, d.addresses, d.access_goal_bp) = (2, DamonAddresses::Virtual, Some(400));
+        };
+        assert_eq!(violations(both), ["source.damon.sample_lengths"]);
+    }
+
+    #[test]
+    fn lengths_take_turns() {
+        let keys = DamonSource { sample_lengths: 5, aggregation_ms: 1000, ..DamonSource::default() };
+        let turn = |turn| (keys.in_turn(turn).sample_ms, keys.in_turn(turn).aggregation_ms);
+        let turns = [(5, 40), (20, 160), (80, 640), (320, 1000), (1280, 2560), (5, 40)];
+        assert_eq!([0, 1, 2, 3, 4, 5].map(turn), turns);
+        assert!((0..5).all(|turn| keys.in_turn(turn).samples() < 10), "Linux rounds down");
+        let one = DamonSource { sample_lengths: 1, ..keys };
+        assert_eq!(one.in_turn(3), one);
     }
 }

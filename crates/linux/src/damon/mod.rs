@@ -38,7 +38,7 @@ pub use filters::Follower;
 pub(crate) use offer::MIGRATE_SINCE;
 pub use offer::{NotDamon, Spaces, offer, offer_demotion, offer_source};
 pub use pool::{Pool, PoolError};
-pub(crate) use setup::ranges;
+pub(crate) use setup::{intervals, ranges};
 pub use stats::{DamonStats, SchemeStats, Stats};
 
 /// A limitation for cgroups that are created later.

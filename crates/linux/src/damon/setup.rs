@@ -18,6 +18,8 @@ const TUNE_SAMPLE_US: (u64, u64) = (5_000, 10_000_000);
 /// Time between two checks of the watermarks, us (Linux 6.12 mm/damon/reclaim.c).
 const WATERMARKS_US: u64 = 5_000_000;
 
+/// Where the intervals of a kdamond's only context are, below its folder.
+const INTERVALS: &str = "contexts/0/monitoring_attrs/intervals";
 /// Where the regions of a kdamond's only target are, below its folder.
 const REGIONS: &str = "contexts/0/targets/0/regions";
 
@@ -137,7 +139,7 @@ pub(super) fn context(
     // For a process the mapped ranges are set when there is one: by default DAMON would include
     // most holes.
     fills.add(&context, &[("operations", &if frames.is_some() { "paddr" } else { "fvaddr" })]);
-    let intervals = context.join("monitoring_attrs/intervals");
+    let intervals = kdamond.join(INTERVALS);
     fills.add(
         &intervals,
         &[
@@ -165,6 +167,13 @@ pub(super) fn context(
     let frames: Vec<Range<u64>> = frames.unwrap_or_default().iter().map(bytes).collect();
     fills.0.extend(ranges(&frames).map(|(file, value)| (kdamond.join(file), value)));
     fills.add(&context.join("schemes"), &[("nr_schemes", &schemes)]);
+}
+
+/// The writes that change how often a kdamond checks and counts: files below its folder, and
+/// values.
+pub(crate) fn intervals(damon: &DamonSource) -> [(String, String); 2] {
+    let file = |name: &str, ms: u64| (format!("{INTERVALS}/{name}"), (ms * 1000).to_string());
+    [file("sample_us", damon.sample_ms), file("aggr_us", damon.aggregation_ms)]
 }
 
 /// The writes that make a kdamond watch these addresses: files below its folder, and values.

@@ -11,7 +11,7 @@ use thermocline_core::units::Nanos;
 use super::OpenError;
 use super::hearing::Heard;
 use super::lookup::Lookup;
-use super::mapped::{Mapped, NotTold};
+use super::mapped::{Mapped, NotTold, Taken};
 use super::processes::{ENDED_EVERY, Processes, Watching, Who};
 use crate::actuator::Actuator;
 use crate::damon::{Pool, PoolError};
@@ -43,7 +43,7 @@ impl Addresses {
             lookup: Lookup::start(root, keys.pages_per_s)?,
             processes: Processes::new(most, keys.process_min_mib),
             pool: Pool::new(most),
-            mapped: Mapped::new(root, keys.regions_max),
+            mapped: Mapped::new(root, keys),
             looked: None,
         })
     }
@@ -57,8 +57,11 @@ impl Addresses {
         actuator: &mut Actuator,
     ) -> Option<String> {
         let mut told = None;
-        if let Some((number, who, done)) = self.mapped.take() {
-            told = self.begin(now, heard, actuator, (number, who), done);
+        if let Some(Taken { kdamond, first, turned }) = self.mapped.take() {
+            if let (Some(keys), Some(kdamond)) = (turned, heard.kdamonds.get_mut(&kdamond)) {
+                kdamond.stream.go_on(&keys);
+            }
+            told = first.and_then(|(who, done)| self.begin(now, heard, actuator, (kdamond, who), done));
         }
         if self.mapped.is_busy() {
             return told;
@@ -67,7 +70,10 @@ impl Addresses {
             self.looked = Some(now);
             told = self.look(now, heard, members, actuator).or(told);
         }
-        self.mapped.step(now, || actuator.commands());
+        let turning = self.mapped.step(now, || actuator.commands());
+        if let Some(kdamond) = turning.and_then(|kdamond| heard.kdamonds.get_mut(&kdamond)) {
+            kdamond.stream.pause();
+        }
         told
     }
 

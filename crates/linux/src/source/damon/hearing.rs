@@ -112,7 +112,8 @@ impl Hearing {
         let wanted = (2 * keys.regions_max * RECORD_BYTES).clamp(RING_BYTES.0, RING_BYTES.1);
         // At most 32 MiB: it fits.
         let bytes = wanted.next_power_of_two() as u32;
-        Ok(Hearing { keys: keys.clone(), format, bytes })
+        // Each kdamond begins with the first turn.
+        Ok(Hearing { keys: keys.in_turn(0), format, bytes })
     }
 
     /// Opens the events of kdamond `number`, which watches `space`.

@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use serde::Serialize;
+use thermocline_core::config::DamonSource as Keys;
 use thermocline_core::units::{Nanos, PAGE_SIZE, Pid};
 
 use super::processes::Who;
@@ -27,6 +28,10 @@ use crate::root::Root;
 const READ_MAX: Duration = Duration::from_secs(2);
 /// Time between two readings of a process's mappings.
 const LOOK_EVERY: Nanos = Nanos::from_s(5);
+/// A turn, where the time between two checks takes turns: so many aggregations, the first of which
+/// is counted by the intervals of two turns, and at least so long.
+const TURN: u64 = 5;
+const TURN_MIN: Nanos = Nanos::from_s(2);
 
 /// How well a process is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -65,6 +70,8 @@ struct Known {
     ranges: Ranges,
     resident_bytes: u64,
     looked: Option<Nanos>,
+    /// Turns of its intervals that have begun.
+    turn: u64,
 }
 
 #[derive(Debug)]
@@ -73,10 +80,31 @@ struct Job {
     who: Who,
     /// The former ranges.
     before: Ranges,
+    /// Intervals to be set.
+    turn: Option<Box<Keys>>,
 }
 
-/// The result of a job: new ranges, if they changed, and the memory of the process.
-type Done = (Job, Result<(Option<Ranges>, u64), NotTold>);
+/// What the thread has done with a kdamond.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) kdamond: usize,
+    /// Its process, if mappings were set for the first time, or could not be.
+    pub(super) first: Option<(Who, Result<(), NotTold>)>,
+    /// Intervals that it has now, if it was to get others: those that it had if it did not.
+    pub(super) turned: Option<Keys>,
+}
+
+/// The result of a job.
+struct Did {
+    /// New ranges, if they changed.
+    ranges: Option<Ranges>,
+    /// The memory of the process.
+    resident_bytes: u64,
+    /// The intervals were set.
+    turned: bool,
+}
+
+type Done = (Job, Result<Did, NotTold>);
 
 /// The thread's state.
 struct Worker {
@@ -101,30 +129,32 @@ pub(super) struct Mapped {
     busy: bool,
     /// By kdamond.
     known: BTreeMap<usize, Known>,
+    keys: Keys,
     renewed: u64,
 }
 
 impl Mapped {
-    /// For kdamonds of at most `regions_max` regions.
-    pub(super) fn new(root: &Root, regions_max: u64) -> Mapped {
+    /// For kdamonds with these keys.
+    pub(super) fn new(root: &Root, keys: &Keys) -> Mapped {
         let aside = Aside::new(root, "its mappings were read", READ_MAX);
         let proc = root.proc.clone();
         let read = move |pid: Pid, most| {
             let maps = regular::open(&proc.join(pid.0.to_string()).join("maps"))?;
             Ranges::read(io::BufReader::new(maps), most)
         };
-        Mapped::with(root, aside, Arc::new(read), regions_max)
+        Mapped::with(root, aside, Arc::new(read), keys)
     }
 
-    fn with(root: &Root, aside: Aside, read: Read, regions_max: u64) -> Mapped {
-        let most = usize::try_from(regions_max / 4).unwrap_or(usize::MAX);
+    fn with(root: &Root, aside: Aside, read: Read, keys: &Keys) -> Mapped {
+        let most = usize::try_from(keys.regions_max / 4).unwrap_or(usize::MAX);
         let worker = Some(Worker { root: root.clone(), aside, read, most });
-        Mapped { worker, thread: None, busy: false, known: BTreeMap::new(), renewed: 0 }
+        let keys = keys.clone();
+        Mapped { worker, thread: None, busy: false, known: BTreeMap::new(), keys, renewed: 0 }
     }
 
     /// Requests that a process's mappings be set in a kdamond that is off.
     pub(super) fn add(&mut self, kdamond: usize, who: Who) {
-        let known = Known { who, ranges: Ranges::default(), resident_bytes: 0, looked: None };
+        let known = Known { who, ranges: Ranges::default(), resident_bytes: 0, looked: None, turn: 0 };
         self.known.insert(kdamond, known);
     }
 
@@ -143,9 +173,8 @@ impl Mapped {
         self.known.values().any(|known| known.ranges.is_empty())
     }
 
-    /// Takes the thread's result. Returns the kdamond whose mappings were set for the first time,
-    /// or could not be, and its process. Never blocks.
-    pub(super) fn take(&mut self) -> Option<(usize, Who, Result<(), NotTold>)> {
+    /// Takes the thread's result. Never blocks.
+    pub(super) fn take(&mut self) -> Option<Taken> {
         let (_, done) = self.thread.as_ref().filter(|_| self.busy)?;
         let (job, done) = match done.try_recv() {
             Ok(done) => done,
@@ -161,33 +190,42 @@ impl Mapped {
         let first = job.before.is_empty();
         let same = |known: &&mut Known| known.who == job.who && known.ranges.is_empty() == first;
         let known = self.known.get_mut(&job.kdamond).filter(same)?;
-        let failed = match done {
-            Ok((ranges, resident_bytes)) => {
-                known.resident_bytes = resident_bytes;
-                if let Some(ranges) = ranges {
-                    known.ranges = ranges;
-                    self.renewed += u64::from(!first);
-                }
-                None
+        let told = done.map(|Did { ranges, resident_bytes, turned }| {
+            known.resident_bytes = resident_bytes;
+            known.turn += u64::from(turned);
+            if let Some(ranges) = ranges {
+                known.ranges = ranges;
+                self.renewed += u64::from(!first);
             }
-            Err(why) => Some(why),
-        };
-        first.then_some((job.kdamond, job.who, failed.map_or(Ok(()), Err)))
+        });
+        // A turn before the first is the last one of its predecessor.
+        let turned = job.turn.is_some().then(|| self.keys.in_turn(known.turn.saturating_sub(1)));
+        Some(Taken { kdamond: job.kdamond, first: first.then_some((job.who, told)), turned })
     }
 
-    /// Gives the thread work if it is idle: kdamonds without mappings come first. Never blocks.
-    pub(super) fn step(&mut self, now: Nanos, commands: impl FnOnce() -> Option<Commands>) {
-        let due = |known: &Known| known.looked.is_none_or(|looked| now.since(looked) >= LOOK_EVERY);
+    /// Gives the thread work if it is idle: kdamonds without mappings come first. Returns the
+    /// kdamond whose intervals are about to change. Never blocks.
+    pub(super) fn step(&mut self, now: Nanos, commands: impl FnOnce() -> Option<Commands>) -> Option<usize> {
+        let keys = &self.keys;
+        let every = |known: &Known| {
+            let aggregation_ms = keys.in_turn(known.turn.saturating_sub(1)).aggregation_ms;
+            if turns(keys) { TURN_MIN.max(Nanos::from_ms(TURN * aggregation_ms)) } else { LOOK_EVERY }
+        };
+        let due = |known: &Known| known.looked.is_none_or(|looked| now.since(looked) >= every(known));
         let oldest = self.known.iter_mut().filter(|(_, k)| due(k)).min_by_key(|(_, k)| k.looked);
-        let Some((&kdamond, known)) = oldest.filter(|_| !self.busy) else { return };
+        let (&kdamond, known) = oldest.filter(|_| !self.busy)?;
         if self.worker.is_some()
             && let Some(commands) = commands()
         {
             self.thread = self.worker.take().and_then(|worker| worker.start(commands));
         }
-        let Some((jobs, _)) = &self.thread else { return };
+        let (jobs, _) = self.thread.as_ref()?;
         known.looked = Some(now);
-        self.busy = jobs.try_send(Job { kdamond, who: known.who, before: known.ranges.clone() }).is_ok();
+        let turn = turns(keys).then(|| Box::new(keys.in_turn(known.turn)));
+        let turns = turn.is_some();
+        let job = Job { kdamond, who: known.who, before: known.ranges.clone(), turn };
+        self.busy = jobs.try_send(job).is_ok();
+        (self.busy && turns).then_some(kdamond)
     }
 
     /// How well each process is watched, and how often a kdamond's ranges were changed.
@@ -219,7 +257,7 @@ impl Worker {
         Some((jobs, done))
     }
 
-    fn work(&self, job: &Job, commands: &mut Commands) -> Result<(Option<Ranges>, u64), NotTold> {
+    fn work(&self, job: &Job, commands: &mut Commands) -> Result<Did, NotTold> {
         let (read, most, pid) = (Arc::clone(&self.read), self.most, job.who.0);
         let ranges = match self.aside.ask(pid, move || read(pid, most)) {
             Err(Hung(_)) => return Err(NotTold::Hung),
@@ -234,28 +272,33 @@ impl Worker {
         }
         let pages = process::stat(&self.root, pid).ok().flatten().map_or(0, |stat| stat.rss_pages);
         let resident_bytes = pages.saturating_mul(PAGE_SIZE);
-        if !ranges.differs(&job.before) {
-            return Ok((None, resident_bytes));
+        let ranges = ranges.differs(&job.before).then_some(ranges);
+        let first = job.before.is_empty();
+        let has_news = ranges.is_some() || job.turn.is_some();
+        // If it was ended meanwhile, that is detected elsewhere.
+        if !has_news || !first && !watches(commands, job) {
+            return Ok(Did { ranges: None, resident_bytes, turned: false });
         }
-        let told = if job.before.is_empty() {
-            self.tell(commands, job, &ranges)
-        } else if watches(commands, job) {
-            let told = self.tell(commands, job, &ranges);
-            told.and_then(|()| commands.tell_kdamond(job.kdamond, kdamond_file::STATE, "commit"))
-        } else {
-            // If it was ended meanwhile, that is detected elsewhere.
-            return Ok((None, resident_bytes));
-        };
+        let told = self.tell(commands, job, ranges.as_ref()).and_then(|()| {
+            if first { Ok(()) } else { commands.tell_kdamond(job.kdamond, kdamond_file::STATE, "commit") }
+        });
         told.map_err(NotTold::Kdamond)?;
-        Ok((Some(ranges), resident_bytes))
+        Ok(Did { ranges, resident_bytes, turned: job.turn.is_some() })
     }
 
-    fn tell(&self, commands: &mut Commands, job: &Job, ranges: &Ranges) -> io::Result<()> {
-        for (file, value) in damon::ranges(&ranges.pieces(&job.before, self.most)) {
+    fn tell(&self, commands: &mut Commands, job: &Job, ranges: Option<&Ranges>) -> io::Result<()> {
+        let pieces = ranges.map(|ranges| ranges.pieces(&job.before, self.most));
+        let ranges = pieces.iter().flat_map(|pieces| damon::ranges(pieces));
+        for (file, value) in ranges.chain(job.turn.iter().flat_map(|keys| damon::intervals(keys))) {
             commands.tell_kdamond(job.kdamond, &file, &value)?;
         }
         Ok(())
     }
+}
+
+/// Whether the time between two checks takes turns.
+fn turns(keys: &Keys) -> bool {
+    keys.sample_lengths > 1
 }
 
 /// Whether a kdamond runs and watches its process.

@@ -26,6 +26,8 @@ pub(super) struct Collector {
     /// The open snapshot: its time is that of its first region.
     open: Option<RegionSnapshot>,
     malformed: u64,
+    /// Regions are dropped.
+    paused: bool,
 }
 
 impl Collector {
@@ -39,7 +41,20 @@ impl Collector {
             before: None,
             open: None,
             malformed: 0,
+            paused: false,
         }
+    }
+
+    /// The intervals of the kdamond are about to change: what comes until [`go_on`](Self::go_on) is
+    /// counted by one of them or the other.
+    pub(super) fn pause(&mut self) {
+        (self.paused, self.open) = (true, None);
+    }
+
+    /// The intervals are those of `keys` from now on.
+    pub(super) fn go_on(&mut self, keys: &Keys) {
+        let malformed = self.malformed;
+        *self = Collector { malformed, ..Collector::new(self.space, keys) };
     }
 
     /// Takes the next region. A snapshot is delivered when its last region has arrived, or when the
@@ -50,6 +65,9 @@ impl Collector {
         told: &Aggregated,
         mut tell: impl FnMut(&RegionSnapshot, bool),
     ) {
+        if self.paused {
+            return;
+        }
         let (start, end) = (told.start >> PAGE_SHIFT, told.end.div_ceil(PAGE_SIZE));
         if start >= end || told.target != 0 {
             self.malformed += 1;
@@ -161,6 +179,20 @@ mod tests {
         assert_eq!(late.regions[0].check, Nanos::from_ms(10));
         assert_eq!(late.regions[0].age, Nanos::from_s(1));
         assert_eq!(collector.interval(), Nanos::from_ms(200));
+    }
+
+    #[test]
+    fn while_the_intervals_change_nothing_is_told() {
+        let mut collector = collector();
+        take(&mut collector, 100, &told(2, 4, 20, 0));
+        collector.pause();
+        assert!(take(&mut collector, 101, &told(1, 5, 20, 0)).is_empty());
+        let keys = Keys { sample_lengths: 3, ..Keys::default() };
+        collector.go_on(&keys.in_turn(2));
+        // Two samples of 80 ms. How long ago the last aggregation ended does not matter.
+        let (snapshot, _) = take(&mut collector, 500, &told(1, 4, 1, 0)).remove(0);
+        assert_eq!(snapshot.regions[0].access_rate_bp, 5000);
+        assert_eq!(snapshot.regions[0].check, Nanos::from_ms(80));
     }
 
     #[test]

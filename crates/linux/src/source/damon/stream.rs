@@ -40,6 +40,16 @@ impl Stream {
         }
     }
 
+    /// The intervals of the kdamond are about to change: nothing is delivered.
+    pub(super) fn pause(&mut self) {
+        self.collector.pause();
+    }
+
+    /// The intervals are those of `keys` from now on.
+    pub(super) fn go_on(&mut self, keys: &Keys) {
+        self.collector.go_on(keys);
+    }
+
     /// The waiting records were invalid and were discarded.
     pub fn give_up(&mut self) {
         self.malformed += 1;

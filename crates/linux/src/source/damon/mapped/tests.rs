@@ -31,18 +31,24 @@ impl Door for Fake {
 
 const SEVEN: Who = (Pid(7), 1);
 
+fn keys(sample_lengths: u64) -> Keys {
+    Keys { regions_max: 100, aggregation_ms: 1000, sample_lengths, ..Keys::default() }
+}
+
 struct Machine {
     dir: tempfile::TempDir,
     mapped: Mapped,
     kernel: Fake,
     now: Nanos,
+    /// The time between two checks after the last job, in ms, if it was to set one.
+    turned: Option<u64>,
 }
 
 impl Machine {
     fn new() -> Machine {
         let dir = tempfile::tempdir().unwrap();
-        let mapped = Mapped::new(&Root::at(dir.path()), 100);
-        Machine { dir, mapped, kernel: Fake::default(), now: Nanos(0) }
+        let mapped = Mapped::new(&Root::at(dir.path()), &keys(1));
+        Machine { dir, mapped, kernel: Fake::default(), now: Nanos(0), turned: None }
     }
 
     /// Sets the mappings of a process, and its number of pages.
@@ -66,8 +72,12 @@ impl Machine {
         self.step();
         let start = Instant::now();
         loop {
-            let told = self.mapped.take();
+            let taken = self.mapped.take();
             if !self.mapped.is_busy() {
+                self.turned =
+                    taken.as_ref().and_then(|taken| taken.turned.as_ref()).map(|keys| keys.sample_ms);
+                let first = taken.and_then(|taken| Some((taken.kdamond, taken.first?)));
+                let told = first.map(|(kdamond, (who, told))| (kdamond, who, told));
                 return (told, std::mem::take(&mut *self.kernel.0.lock().unwrap()));
             }
             assert!(start.elapsed() < Duration::from_secs(20), "it does not come to an end");
@@ -116,6 +126,35 @@ fn a_kdamond_is_told_before_it_begins_and_again_when_a_heap_grows() {
 }
 
 #[test]
+fn the_time_between_two_checks_takes_turns() {
+    let mut m = Machine::new();
+    m.mapped = Mapped::new(&Root::at(m.dir.path()), &keys(5));
+    m.maps(7, "10000000-14000000 rw-p 0 0:0 0 [heap]\n", 0x2000);
+    m.mapped.add(3, SEVEN);
+    let (told, written) = m.after(0);
+    assert!(matches!(told, Some((3, SEVEN, Ok(())))), "{told:?}");
+    assert_eq!(written[written.len() - 2..], ["intervals/sample_us=5000", "intervals/aggr_us=40000"]);
+    let mut turn = |seconds| (m.after(seconds).1, m.turned);
+    let set = |sample_us, aggr_us, ms| {
+        let written = [("intervals/sample_us", sample_us), ("intervals/aggr_us", aggr_us)];
+        let written = written.map(|(file, us): (&str, u64)| format!("{file}={us}"));
+        (written.into_iter().chain(["3/state=commit".to_owned()]).collect::<Vec<_>>(), Some(ms))
+    };
+    assert_eq!(turn(2), set(20_000, 160_000, 20));
+    assert_eq!(turn(2), set(80_000, 640_000, 80));
+    assert_eq!(turn(3), (vec![], None), "five of its aggregations take longer");
+    assert_eq!(turn(1), set(320_000, 1_000_000, 320));
+    assert_eq!(turn(5), set(1_280_000, 2_560_000, 1280));
+    assert_eq!(turn(13), set(5000, 40_000, 5));
+    // One that watches somebody else meanwhile keeps its intervals.
+    m.maps(8, "10000000-14000000 rw-p 0 0:0 0 [heap]\n", 1);
+    m.mapped.ended(3);
+    m.mapped.add(3, (Pid(8), 1));
+    m.after(5);
+    assert_eq!((m.after(5).1, m.turned), (vec![], Some(5)));
+}
+
+#[test]
 fn what_watches_somebody_else_meanwhile_is_left_alone() {
     let mut m = Machine::new();
     m.maps(8, "10000000-14000000 rw-p 0 0:0 0 [heap]\n", 1);
@@ -158,7 +197,7 @@ fn who_hangs_keeps_neither_the_loop_waiting_nor_others_for_long() {
         Ranges::read(&b"10000000-14000000 rw-p 0 0:0 0 [heap]\n"[..], most)
     };
     let aside = Aside::new(&root, "a test read its mappings", Duration::from_millis(300));
-    m.mapped = Mapped::with(&root, aside, Arc::new(read), 100);
+    m.mapped = Mapped::with(&root, aside, Arc::new(read), &keys(1));
     let hung = (Pid(4_000_017), 1);
     m.mapped.add(0, hung);
     m.mapped.add(1, SEVEN);
