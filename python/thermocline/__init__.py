@@ -9,6 +9,7 @@ from ._native import VERSION as __version__
 from ._native import Error, Table
 from ._results import (
     Band,
+    Checks,
     Comparison,
     Counts,
     Course,
@@ -49,6 +50,7 @@ from ._verbs import (
 __all__ = [
     "TABLES",
     "Band",
+    "Checks",
     "Comparison",
     "Counts",
     "Course",

@@ -240,6 +240,18 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checks:
+    """What DAMON's checks of about one length found."""
+
+    check_s: float
+    snapshots: int
+    found: float
+    """The share of them that found an access, weighed by the sizes of regions."""
+    error: float
+    """Its standard error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How much DRAM a recorded program needs. `print` shows what the command prints."""
 
@@ -250,6 +262,8 @@ class Plan:
     epochs: int
     memory: Memory
     reach_per_s: float | None
+    checks: list[Checks]
+    """What checks of several lengths found; empty where they have one length."""
     silent_below_per_s: float | None
     slowed: float | None
     accesses_per_s: Band

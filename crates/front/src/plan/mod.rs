@@ -9,7 +9,7 @@ use serde::Serialize;
 use thermocline_core::units::PAGE_SIZE;
 use thermocline_sim::spec::SpecError;
 use thermocline_trace::heat::band::rate_band;
-use thermocline_trace::heat::{Heat, Options, estimate};
+use thermocline_trace::heat::{Checks, Heat, Options, Spectrum, estimate};
 use thermocline_trace::plan::{Band, Open, Point, Question, Supply};
 use thermocline_trace::reader::Recording;
 
@@ -72,6 +72,9 @@ pub struct Answer {
     pub memory: Memory,
     /// Rates above this are alike to the source, in accesses a second to a page.
     pub reach_per_s: Option<f64>,
+    /// What checks of several lengths found, which tells how many pages are how hot although pages
+    /// of a region are not told apart; empty where checks have one length.
+    pub checks: Vec<Checks>,
     /// A silent page had fewer accesses a second than this, at 95 %.
     pub silent_below_per_s: Option<f64>,
     /// By which factor hot pages may be hotter, because evidence costs the program time.
@@ -132,6 +135,7 @@ impl Answer {
                 dark: evidence.dark_pages * PAGE_SIZE,
             },
             reach_per_s: evidence.reach().filter(|_| timed),
+            checks: heat.spectrum().map(Spectrum::checks).unwrap_or_default(),
             silent_below_per_s: silent.filter(|rate| timed && rate.is_finite()),
             slowed: supply.accesses().likely.map(|accesses| evidence.slowed(accesses)),
             accesses_per_s: if timed { supply.accesses() } else { Band::default() },
@@ -217,6 +221,11 @@ fn assumptions(answer: &Answer, asked: &Asked, firmware: bool) -> Vec<String> {
                           caches serve"
             .to_owned(),
         "samples" => "what was sampled counts: the event that the samples were taken of".to_owned(),
+        _ if !answer.checks.is_empty() => format!(
+            "a page's accesses come at random times; checks of {} lengths tell how many pages are how hot, not \
+             which: the placement is the best page by page, at each moment",
+            answer.checks.len()
+        ),
         _ => "pages of a region that differ are not told apart: placed page by page, more could be served"
             .to_owned(),
     });

@@ -31,7 +31,15 @@ pub(super) fn fitted(evidence: &Evidence, epochs: Option<usize>) -> Heat {
         let probability = cells.evidence(&mixture);
         (
             probability,
-            Heat { evidence, cells, mixture, halves: Default::default(), seen: [0; 2], notes: Vec::new() },
+            Heat {
+                evidence,
+                cells,
+                mixture,
+                halves: Default::default(),
+                spectrum: None,
+                seen: [0; 2],
+                notes: Vec::new(),
+            },
         )
     };
     let mut best = one(numbers[0]);

@@ -13,6 +13,8 @@
 //!   picture of memory as it may have been. The difference between several of them is what the
 //!   evidence leaves open.
 //! * Rates above [`Evidence::reach`] are alike to the source.
+//! * Units of regions hold pages of different rates. How these are distributed is told by checks of
+//!   several lengths ([`Spectrum`]), where a recording has them.
 //! * Whether heat changed during the recording is decided by the evidence: among 1, 2, 4 and 8
 //!   epochs those are taken under which the counts are most probable.
 
@@ -26,9 +28,11 @@ mod passes;
 mod random;
 mod regions;
 mod samples;
+mod spectrum;
 mod waits;
 
 pub use evidence::{Count, Evidence, HeatSource, Unit};
+pub use spectrum::{Checks, Extremes, Spectrum};
 
 use thermocline_core::config::Config;
 use thermocline_core::rule;
@@ -85,6 +89,7 @@ pub struct Heat {
     mixture: Mixture,
     /// For each unit, its mean rate by each half of the evidence; then that of each silent page.
     halves: [Vec<f64>; 2],
+    spectrum: Option<Spectrum>,
     seen: [u64; 2],
     notes: Vec<String>,
 }
@@ -149,6 +154,7 @@ pub fn of_collected(
     let mut heat = fitted(&evidence, options.epochs);
     heat.notes = notes(collected, evidence.source);
     heat.seen = collected.seen;
+    heat.spectrum = (evidence.source == HeatSource::Regions).then(|| Spectrum::of(collected)).flatten();
     Ok(heat)
 }
 
@@ -210,6 +216,11 @@ impl Heat {
         let [top, low] = self.seen;
         let says = self.evidence.source != HeatSource::Regions && top + low > 0;
         says.then(|| top as f64 / (top + low) as f64)
+    }
+
+    /// How rates are distributed over pages, where checks of several lengths tell it.
+    pub fn spectrum(&self) -> Option<&Spectrum> {
+        self.spectrum.as_ref()
     }
 
     /// For each unit, its mean rate by one half of the evidence and by the other, in accesses a

@@ -39,18 +39,15 @@ struct Seen {
 /// The evidence of regions; `None` if no snapshot says over which time its checks were made, as the
 /// first of each space does not.
 pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
-    let block = block(from);
-    let mut before: BTreeMap<RegionSpace, Nanos> = BTreeMap::new();
+    let shortest = shortest(from);
+    let block = block(from, shortest);
+    let mut checked = Checked::default();
     let mut blocks: BTreeMap<(RegionSpace, u64), (Vec<Count>, [Count; 2])> = BTreeMap::new();
     let mut longest = Nanos(0);
     for (half, snapshot) in from.snapshots.iter().enumerate() {
         // Regions ascend, so that those of a block follow each other.
         let mut seen: Vec<((RegionSpace, u64), Seen)> = Vec::new();
-        for region in snapshot.regions.iter().filter(|region| is_sound(region)) {
-            let Some(checks) = before.get(&region.space).and_then(|last| checks(snapshot, region, *last))
-            else {
-                continue;
-            };
+        for (region, checks) in checked.regions(snapshot).filter(|(region, _)| region.check <= shortest) {
             longest = longest.max(region.check);
             let found = f64::from(region.access_rate_bp.min(10_000)) / 10_000.0;
             for number in region.start / block..region.end.div_ceil(block) {
@@ -76,7 +73,6 @@ pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
             counts[epoch] = counts[epoch].plus(count);
             halves[half % 2] = halves[half % 2].plus(count);
         }
-        before.extend(snapshot.regions.iter().map(|region| (region.space, snapshot.time)));
     }
     if blocks.is_empty() {
         return None;
@@ -110,20 +106,50 @@ pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
     })
 }
 
-/// Checks of a region since the last snapshot of its space; `None` if how often is not known.
-fn checks(snapshot: &RegionSnapshot, region: &Region, last: Nanos) -> Option<u64> {
-    snapshot.time.since(last).0.checked_div(region.check.0).map(|checks| checks.max(1))
+/// Which regions of a snapshot were checked how often.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    /// The last snapshot of each space, and the time between two checks then.
+    before: BTreeMap<RegionSpace, (Nanos, Nanos)>,
+}
+
+impl Checked {
+    /// The sound regions of the next snapshot, with how often each was checked since the last one
+    /// of its space; without those of which that is not known, as after a change of the time
+    /// between two checks.
+    pub(super) fn regions<'a>(
+        &mut self,
+        snapshot: &'a RegionSnapshot,
+    ) -> impl Iterator<Item = (&'a Region, u64)> {
+        let last = snapshot.regions.iter().map(|region| (region.space, (snapshot.time, region.check)));
+        let before = self.before.clone();
+        self.before.extend(last);
+        let checks = move |region: &Region| {
+            let (time, check) = before.get(&region.space)?;
+            let is_same = region.check.0 / 2 < check.0 && check.0 / 2 < region.check.0;
+            is_same.then(|| snapshot.time.since(*time).0 / region.check.0).map(|checks| checks.max(1))
+        };
+        let sound = snapshot.regions.iter().filter(|region| is_sound(region));
+        sound.filter_map(move |region| Some((region, checks(region)?)))
+    }
+}
+
+/// The longest time that counts as the shortest one between two checks: a busy kernel is late.
+/// Where checks have several lengths, the shortest of them tell how hot a block is, because most of
+/// the checks are of these.
+fn shortest(from: &Collected) -> Nanos {
+    let all = from.snapshots.iter().flat_map(|snapshot| &snapshot.regions).map(|region| region.check.0);
+    Nanos(all.filter(|check| *check > 0).min().unwrap_or(0).saturating_mul(2))
 }
 
 /// Pages of a block: a power of two.
-fn block(from: &Collected) -> u64 {
-    let (mut before, mut pages, mut all) = (BTreeMap::new(), 0u64, 0u64);
+fn block(from: &Collected, shortest: Nanos) -> u64 {
+    let (mut checked, mut pages, mut all) = (Checked::default(), 0u64, 0u64);
     for snapshot in &from.snapshots {
-        let sound = || snapshot.regions.iter().filter(|region| is_sound(region));
-        pages = pages.max(sound().fold(0, |sum, region| sum.saturating_add(region.pages())));
-        let known = sound().filter_map(|r| checks(snapshot, r, *before.get(&r.space)?));
-        all = known.fold(all, u64::saturating_add);
-        before.extend(snapshot.regions.iter().map(|region| (region.space, snapshot.time)));
+        let sound = snapshot.regions.iter().filter(|region| is_sound(region));
+        pages = pages.max(sound.fold(0, |sum, region| sum.saturating_add(region.pages())));
+        let known = checked.regions(snapshot).filter(|(region, _)| region.check <= shortest);
+        all = known.fold(all, |all, (_, checks)| all.saturating_add(checks));
     }
     let blocks = (all / CHECKS).clamp(1, BLOCKS);
     (pages / blocks).next_power_of_two()

@@ -97,6 +97,17 @@ impl Curve {
         Curve { parts, before, check_s: mixed }
     }
 
+    /// The curve through these shares of the pages and of the accesses, both ascending to 1.
+    pub fn through(pages: f64, shares: impl Iterator<Item = (f64, f64)>) -> Curve {
+        let (mut before, mut served) = (0.0, 0.0f64);
+        let part = |(of_pages, share): (f64, f64)| {
+            let (number, more) = (pages * (of_pages - before), (share - served).max(0.0));
+            (before, served) = (of_pages, served.max(share));
+            Part { pages: number, rate: more / number, capped: false }
+        };
+        Curve::ordered(shares.map(part).collect(), None)
+    }
+
     /// All pages.
     pub fn pages(&self) -> f64 {
         self.before.last().map_or(0.0, |(pages, _)| *pages)

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use curve::{judged, plain};
 
-use crate::heat::Heat;
+use crate::heat::{Extremes, Heat, Spectrum};
 
 /// Drawings of memory that a band is made of.
 const DRAWINGS: u64 = 40;
@@ -24,6 +24,10 @@ const ROUNDING: f64 = 0.005;
 /// If so much of the accesses goes to pages whose rate is beyond the source's reach, what they take
 /// is not known.
 const CAPPED_MAX: f64 = 0.01;
+
+/// Shares of the pages for which the extremes are computed; between them they are even.
+const SIZES: [f64; 17] =
+    [0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -91,6 +95,8 @@ pub struct Supply {
     slowed: f64,
     /// Whether shares may be greater than they are drawn, by an amount that is not known.
     open: Option<Open>,
+    /// Accesses a second at least and at most, where drawings do not tell.
+    accesses: Option<[f64; 2]>,
 }
 
 /// Why shares may be greater than the evidence can tell.
@@ -111,21 +117,44 @@ pub enum Open {
 impl Supply {
     /// Draws memory as it may have been, several times.
     pub fn new(heat: &Heat) -> Supply {
+        if let Some(supply) = heat.spectrum().and_then(Supply::of_spectrum) {
+            return supply;
+        }
         let evidence = heat.evidence();
         let mixed = evidence.by_page.then_some(evidence.check_s);
         let one = |number| Curve::new(parts(evidence, &heat.draw(number)), mixed);
         let curves: Vec<Curve> = (1..=DRAWINGS).map(one).collect();
-        let capped = quantile(curves.iter().map(Curve::capped), 0.5);
-        let pages = quantile(curves.iter().map(Curve::capped_pages), 0.5);
-        let open = match evidence.reach() {
-            Some(per_s) if capped > CAPPED_MAX => Some(Open::Reach { per_s, pages }),
-            _ if evidence.by_page => Some(Open::Regions),
-            _ => None,
-        };
+        let beyond = evidence.reach().and_then(|reach| reach_of(&curves, reach));
+        let open = beyond.or_else(|| evidence.by_page.then_some(Open::Regions));
         let judged = judged(heat).into_iter().map(|parts| Curve::ordered(parts, None)).collect();
         let slowed = evidence.slowed(quantile(curves.iter().map(Curve::accesses), 0.5));
         let plain = plain(evidence).map(|parts| Curve::new(parts, None));
-        Supply { curves, judged, plain, slowed, open }
+        Supply { curves, judged, plain, slowed, open, accesses: None }
+    }
+
+    /// The same where the distribution of rates is known, and not which pages have them. `None` if
+    /// it contradicts itself.
+    fn of_spectrum(spectrum: &Spectrum) -> Option<Supply> {
+        let reach = spectrum.reach();
+        let part = |(pages, rate)| Part { pages, rate, capped: rate >= reach };
+        let likely = Curve::new(spectrum.fitted().into_iter().map(part).collect(), None);
+        let Extremes { shares, beyond, accesses } = spectrum.extremes(&SIZES)?;
+        let extreme = |which: usize| {
+            let through = SIZES.into_iter().zip(shares.iter().map(|shares| shares[which]));
+            Curve::through(spectrum.pages(), through.chain([(1.0, 1.0)]))
+        };
+        let (least, most) = (extreme(0), extreme(1));
+        let pages = likely.capped_pages();
+        let open = (beyond > CAPPED_MAX).then_some(Open::Reach { per_s: reach, pages });
+        let accesses = Some(accesses);
+        Some(Supply {
+            curves: vec![likely],
+            judged: vec![least],
+            plain: Some(most),
+            slowed: 1.0,
+            open,
+            accesses,
+        })
     }
 
     /// Why shares may be greater than the evidence can tell, if they may.
@@ -137,7 +166,8 @@ impl Supply {
     pub fn accesses(&self) -> Band {
         let of = |at| quantile(self.curves.iter().map(Curve::accesses), at);
         let known = |value| self.open.is_none().then_some(value);
-        Band { low: Some(of(TAIL)), likely: known(of(0.5)), high: known(of(1.0 - TAIL)) }
+        let [least, most] = self.accesses.unwrap_or([of(TAIL), of(1.0 - TAIL)]);
+        Band { low: Some(least), likely: known(of(0.5)), high: known(most) }
     }
 
     /// The share that the best placement serves from so many pages of DRAM.
@@ -199,6 +229,13 @@ impl Supply {
     }
 }
 
+/// Whether too much of what drawings have goes to pages beyond the reach.
+fn reach_of(curves: &[Curve], per_s: f64) -> Option<Open> {
+    let capped = quantile(curves.iter().map(Curve::capped), 0.5);
+    let pages = quantile(curves.iter().map(Curve::capped_pages), 0.5);
+    (capped > CAPPED_MAX).then_some(Open::Reach { per_s, pages })
+}
+
 /// The value below which this share of the values is; of an even number, the mean of two.
 fn quantile(values: impl Iterator<Item = f64>, at: f64) -> f64 {
     let mut values: Vec<f64> = values.collect();
@@ -235,7 +272,8 @@ mod tests {
             let part = |pages: f64, share: f64| Part { pages, rate: share / pages, capped: false };
             Curve::new(vec![part(10.0, hot), part(90.0, 1.0 - hot)], None)
         };
-        Supply { curves: vec![curve(0.8), curve(0.9)], judged: Vec::new(), plain: None, slowed: 1.0, open }
+        let curves = vec![curve(0.8), curve(0.9)];
+        Supply { curves, judged: Vec::new(), plain: None, slowed: 1.0, open, accesses: None }
     }
 
     #[test]

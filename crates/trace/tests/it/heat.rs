@@ -240,30 +240,54 @@ fn shares_from_samples_are_within_their_bands() {
     assert!(inside >= 0.9 && worst < 0.02, "{inside} {worst}");
 }
 
-/// Snapshots every 100 ms of regions of as many pages, each checked at one page every 5 ms.
-fn watched(rates: &[f64], region: usize, seconds: u64, draws: &mut Draws) -> Collected {
-    let check = 0.005;
-    let snapshot = |number: u64, draws: &mut Draws| {
-        let one = |start: usize, draws: &mut Draws| {
-            let end = (start + region).min(rates.len());
-            let found = (0..20).filter(|_| {
-                let page = start + (draws.unit() * (end - start) as f64) as usize;
-                draws.unit() < 1.0 - (-rates[page] * check).exp()
-            });
-            Region {
-                space: RegionSpace::Physical(NodeId(1)),
-                start: start as u64,
-                end: end as u64,
-                access_rate_bp: found.count() as u16 * 500,
-                age: Nanos(0),
-                check: Nanos::from_ms(5),
-            }
-        };
-        let regions = (0..rates.len()).step_by(region).map(|start| one(start, draws)).collect();
-        RegionSnapshot { time: at(number as f64 / 10.0), regions }
+/// Regions of as many pages, each checked so often, at one page every so many milliseconds.
+fn snapshot(
+    rates: &[f64],
+    region: usize,
+    (check_ms, checks): (u64, u64),
+    time: f64,
+    draws: &mut Draws,
+) -> RegionSnapshot {
+    let check = check_ms as f64 / 1000.0;
+    let mut one = |start: usize| {
+        let end = (start + region).min(rates.len());
+        let found = (0..checks).filter(|_| {
+            let page = start + (draws.unit() * (end - start) as f64) as usize;
+            draws.unit() < 1.0 - (-rates[page] * check).exp()
+        });
+        Region {
+            space: RegionSpace::Physical(NodeId(1)),
+            start: start as u64,
+            end: end as u64,
+            access_rate_bp: (found.count() as u64 * 10_000 / checks) as u16,
+            age: Nanos(0),
+            check: Nanos::from_ms(check_ms),
+        }
     };
-    let snapshots = (0..=seconds * 10).map(|number| snapshot(number, draws)).collect();
+    let regions = (0..rates.len()).step_by(region).map(&mut one).collect();
+    RegionSnapshot { time: at(time), regions }
+}
+
+/// Snapshots every 100 ms.
+fn watched(rates: &[f64], region: usize, seconds: u64, draws: &mut Draws) -> Collected {
+    let times = (0..=seconds * 10).map(|number| number as f64 / 10.0);
+    let snapshots = times.map(|time| snapshot(rates, region, (5, 20), time, draws)).collect();
     Collected { span: Some((at(0.0), at(seconds as f64))), snapshots, ..Collected::default() }
+}
+
+/// Snapshots every second or two, the time between two checks of which takes turns.
+fn watched_in_turns(rates: &[f64], region: usize, cycles: u64, draws: &mut Draws) -> Collected {
+    let (mut time, mut snapshots) = (0.0, Vec::new());
+    for _ in 0..cycles {
+        for check_ms in [5, 20, 80, 320, 1280] {
+            let checks = (1000 / check_ms).max(2);
+            for _ in 0..5 {
+                time += (check_ms * checks) as f64 / 1000.0;
+                snapshots.push(snapshot(rates, region, (check_ms, checks), time, draws));
+            }
+        }
+    }
+    Collected { span: Some((at(0.0), at(time))), snapshots, ..Collected::default() }
 }
 
 #[test]
@@ -291,6 +315,34 @@ fn regions_promise_no_more_than_there_is_and_say_what_they_hide() {
         }
     }
     assert!(inside * 10 >= all * 9, "{inside} of {all}");
+}
+
+#[test]
+fn checks_of_several_lengths_tell_how_hot_pages_of_a_region_are() {
+    let pages = 3200;
+    let (mut inside, mut near, mut all) = (0, 0, 0);
+    for (seed, shape) in (0..2).flat_map(|seed| SHAPES.map(|shape| (seed, shape))) {
+        for mean in [1.0, 5.0] {
+            let mut draws = Draws::new(seed);
+            let rates = rates(shape, pages, mean, &mut draws);
+            // Hot pages and cold ones lie in the same regions.
+            let supply = Supply::new(&heat(&watched_in_turns(&rates, 32, 3, &mut draws), Some(1)));
+            assert_eq!(supply.open(), None, "{shape:?} {mean}");
+            for size in SIZES {
+                let (band, truth) = (supply.share((pages as f64 * size) as u64), best(&rates, size));
+                println!("{shape:?} {mean} {size}: {truth:.3} {band:.3?}");
+                let (Some(low), Some(likely), Some(high)) = (band.low, band.likely, band.high) else {
+                    panic!("{shape:?} {mean} {size}: {band:?}");
+                };
+                assert!(size < 0.5 || high - low <= 0.3, "{shape:?} {mean} {size}: {band:?} says nothing");
+                inside += usize::from(within(band, truth));
+                near += usize::from((likely - truth).abs() <= 0.1);
+                all += 1;
+            }
+        }
+    }
+    assert!(inside * 100 >= all * 95, "{inside} of {all} bands have the truth in them");
+    assert!(near * 100 >= all * 91, "{near} of {all} are within 10 points");
 }
 
 #[test]
