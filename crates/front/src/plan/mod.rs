@@ -259,7 +259,8 @@ fn assumptions(answer: &Answer, asked: &Asked, firmware: bool) -> Vec<String> {
              as hot as estimated, which the band contains"
         ));
     }
-    if answer.epochs > 1 {
+    // Checks of several lengths do not say which pages are hot, nor so whether these change.
+    if answer.epochs > 1 && answer.checks.is_empty() {
         say(format!(
             "heat changed: in {} parts of the time it is estimated anew; the placement stays the same in all",
             answer.epochs
